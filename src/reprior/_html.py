@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["Change", "curve", "facts", "metric_rows", "points", "table", "view"]
+__all__ = ["Change", "curve", "facts", "metric_rows", "table", "view"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -156,18 +156,6 @@ def curve(
         f'<svg role="img" aria-label="{name}" width="{WIDTH}" viewBox="0 0 {WIDTH} {HEIGHT}">'
         f"<title>{name}</title>{''.join(drawn)}</svg>"
     )
-
-
-def points(value: float) -> str:
-    """Return a change in points, hundredths, with its sign.
-
-    Examples
-    --------
-    >>> points(0.123), points(-0.05), points(1e-9)
-    ('+12.3', '−5.0', '±0.0')
-    """
-    text = f"{100 * abs(value):.1f}"
-    return f"±{text}" if text == "0.0" else f"{'+' if value > 0 else '−'}{text}"
 
 
 def _cell(value: Any) -> str:

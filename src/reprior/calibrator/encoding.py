@@ -523,7 +523,14 @@ def _codes(host: Any, classes: Vector, ignore_index: Any) -> Vector:
             argument="labels",
             rule=f"must be among the classes, {few(classes.tolist())}",
             got=Element("labels", (first,), repr(flat[first])),
-            remedy=["Correct the label, or pass all classes as ", Argument("classes"), "."],
+            remedy=[
+                "For indices of the classes, pass np.asarray(classes)[labels]. "
+                if isinstance(flat[first], int | np.integer) and 0 <= flat[first] < classes.size
+                else "",
+                "Correct the label, or pass all classes as ",
+                Argument("classes"),
+                ".",
+            ],
         )
     return codes.reshape(np.shape(host))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -173,6 +173,13 @@ def _names(columns: Any, classes: Vector) -> list[str]:
                 remedy="Pass {class: column}.",
             )
         columns = [columns[name] for name in order]
+    if not isinstance(columns, Iterable):
+        raise OptionError(
+            argument="columns",
+            rule="must be the names of columns",
+            got=repr(columns),
+            remedy=f"Pass a list, in the order of the classes {few(order)}.",
+        )
     names = [columns] if isinstance(columns, str) else list(columns)
     expected = f"{len(order)} columns, one per class" + (", or 1" if len(order) == 2 else "")
     if len(names) != len(order) and not (len(order) == 2 and len(names) == 1):

@@ -361,8 +361,10 @@ def cost_line(model: CorrectedModel, before: ClassCounts, after: ClassCounts) ->
     if not losses:
         return []
     rules = limiting_rules(model, losses)
-    given = [rule.text for rule in Constraint.parse_all(model.subject_to)]
-    option = f"subject_to={[*given, *rules]!r}" if rules else None
+    given = Constraint.parse_all(model.subject_to)
+    option = f"subject_to={[*(rule.text for rule in given), *rules]!r}" if rules else None
+    if option and not all(isinstance(rule.metric, str) for rule in given):
+        option = f"{rules!r} in subject_to as well"  # metrics without a name cannot be written
     return ["", cost_sentence(model, losses, option)]
 
 

@@ -7,11 +7,16 @@ from typing import Any
 
 import click
 
-from reprior.cli.inputs import load_calibrator, open_for, sample_labelled_rows, sample_rows
+from reprior.cli.inputs import (
+    load_calibrator,
+    open_for,
+    refuse_labels_and_weights,
+    sample_labelled_rows,
+    sample_rows,
+)
 from reprior.cli.options import PATH, Reading, reading_options, scores_argument, shows
 from reprior.cli.session import Session, plain, session_options
 from reprior.cli.tables import Grid
-from reprior.exceptions import OptionError
 
 __all__ = ["command"]
 
@@ -69,16 +74,7 @@ def command(
     to it. before is the model as it is, after is the calibrator CAL. Only the class mix may have
     changed since tuning: classes must look as they did.
     """
-    if reading.labels is not None and not validation:
-        raise OptionError(
-            "--labels must be those of --validation: SCORES need none. Got no --validation. "
-            "Name the labelled scores, or drop --labels."
-        )
-    if reading.weight_column is not None:
-        raise OptionError(
-            "--weight-column must not be given here: every sample counts once. "
-            f"Got {reading.weight_column!r}. Drop it."
-        )
+    refuse_labels_and_weights(reading, validation)
     calibrator = load_calibrator(cal)
     target = open_for(calibrator, session, scores, reading, labelled=False)
     most = MOST_SCORES // calibrator.source_prior_.size

@@ -46,6 +46,7 @@ __all__ = [
     "read_prior_file",
     "read_weights",
     "refuse_json",
+    "refuse_labels_and_weights",
     "refuse_other_names",
     "require_labels",
     "sample_labelled_rows",
@@ -394,6 +395,20 @@ def _agreed_names(path: str, calibrator: PosteriorCalibrator, noun: str) -> list
             f"Got {few(given)}. Drop --classes: the {noun} knows its classes."
         )
     return given if known is None else known
+
+
+def refuse_labels_and_weights(reading: Reading, validation: Sequence[str]) -> None:
+    """Refuse labels without labelled scores, and weights, where scores need no labels."""
+    if reading.labels is not None and not validation:
+        raise OptionError(
+            "--labels must be those of --validation: SCORES need none. Got no --validation. "
+            "Name the labelled scores, or drop --labels."
+        )
+    if reading.weight_column is not None:
+        raise OptionError(
+            "--weight-column must not be given here: every sample counts once. "
+            f"Got {reading.weight_column!r}. Drop it."
+        )
 
 
 def _how(reading: Reading, *, labelled: bool) -> dict[str, Any]:

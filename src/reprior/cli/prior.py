@@ -16,6 +16,7 @@ from reprior.cli.inputs import (
     open_to_fit,
     read_class_counts,
     read_weights,
+    refuse_labels_and_weights,
     sample_labelled_rows,
     sample_rows,
     source_of,
@@ -312,16 +313,7 @@ def _check(validation: Sequence[str], reading: Reading, method: str) -> None:
             f"--validation must be given for --method {method}, which learns from labelled scores "
             f"how the model sees each class. Got none. Name a file of them, or choose --method em."
         )
-    if reading.labels is not None and not validation:
-        raise OptionError(
-            "--labels must be those of --validation: SCORES need none. Got no --validation. "
-            "Name the labelled scores, or drop --labels."
-        )
-    if reading.weight_column is not None:
-        raise OptionError(
-            "--weight-column must not be given here: every sample counts once. "
-            f"Got {reading.weight_column!r}. Drop it."
-        )
+    refuse_labels_and_weights(reading, validation)
 
 
 def _refuse_another(target: ScoreFile, labelled: ScoreFile) -> None:

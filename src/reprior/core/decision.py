@@ -174,7 +174,15 @@ def _checked(
         refuse_reordered(
             classes, list(costs.index), name="posterior", of=["the rows of ", Argument("costs")]
         )
-    host = to_numpy(costs)
+    try:
+        host = to_numpy(costs)
+    except ValueError as error:  # NumPy's words for rows of different lengths
+        raise OptionError(
+            argument=name,
+            rule="must have rows of one length",
+            got="rows of several",
+            remedy=_COSTS_REMEDY,
+        ) from error
     if host.dtype.kind not in "iufb":
         raise OptionError(
             argument=name,

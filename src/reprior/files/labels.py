@@ -210,6 +210,7 @@ class LabelCoder:
             rule=f"must be among the classes, {few(list(self._index))}",
             got=f"{cell} in {place}",
             remedy=[
+                "If it is a class, the counts or the class names lack it. ",
                 "Correct the label, or pass ",
                 Setting("ignore_index", text),
                 " to leave such samples out.",

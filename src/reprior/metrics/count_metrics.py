@@ -370,6 +370,9 @@ def _unknown(
         hint = f"Name the class, as in '{name}{beta}[{last}]'."
     else:
         near = nearest_name(name, [*_METRICS, *_ALIASES, *_RATIOS, *_OF_BETA])
+        if "kappa" in name.lower():
+            weighting = next((each for each in _DISAGREEMENTS if each in name.lower()), None)
+            near = near if weighting is None else f"cohen_kappa({weighting})"
         if argument == "metric":
             hint = [one_class, " A calibrator also takes ", Setting("metric", "log_loss"), "."]
     names = [name for name in _METRICS if name not in _SCORERS]
@@ -445,7 +448,9 @@ def _members(
 
 def _refuse_other_type(metric: Any, argument: str) -> NoReturn:
     remedy: Text = f"Pass one of {', '.join(map(repr, COUNT_METRICS))}."
-    if isinstance(metric, list | tuple) and len(metric) > 1:
+    if np.ndim(np.asarray(metric, dtype=object)) == 2:
+        remedy = "To minimise costs, pass rp.Cost(matrix)."
+    elif isinstance(metric, list | tuple) and len(metric) > 1:
         rule = f"{metric[1]} >= baseline - 0.01"
         remedy = ["Tune one, and limit the others: ", Setting("subject_to", rule), "."]
     raise OptionError(
@@ -493,10 +498,10 @@ def _class_index(
             "Write the class as it is in ",
             Argument("classes"),
             ", or its index where there are no names.",
-            Words(
-                " For a mean over a group of classes, make the metric by "
-                "find_metric(…, class_groups=…).",
-                "",
+            ""
+            if class_groups
+            else Words(
+                " For a mean over a group of classes, pass class_groups={name: classes}.", ""
             ),
         ],
     )

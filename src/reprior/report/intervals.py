@@ -16,6 +16,7 @@ from reprior.exceptions import LabelsError
 from reprior.metrics.count_metrics import CountMetric
 from reprior.profile.samples import Priors, Samples
 from reprior.tuning.bootstrap import StrengthBootstrap
+from reprior.tuning.crossval import images_of
 
 __all__ = ["CONFIDENCE", "GainInterval", "SampleKeeper"]
 
@@ -72,7 +73,7 @@ class SampleKeeper:
         if self.reason is not None:
             return None
         samples = Samples.concatenate(self.parts)
-        groups = _images(samples.labels)
+        groups = images_of(samples)
         n_units = samples.labels.shape[0]
         if groups is not None and n_units < FEWEST_IMAGES:
             self.reason = (
@@ -92,11 +93,3 @@ class SampleKeeper:
         low, high = np.quantile(gain, [tail, 1.0 - tail], axis=0)
         unit = "samples" if groups is None else "images"
         return GainInterval(found.strengths, low, high, unit, n_units)
-
-
-def _images(labels: Vector) -> Vector | None:
-    """Return the image of every pixel, or None where samples are rows."""
-    if labels.ndim < 2:
-        return None
-    number = np.arange(labels.shape[0]).reshape(-1, *([1] * (labels.ndim - 1)))
-    return np.broadcast_to(number, labels.shape)
