@@ -16,7 +16,7 @@ import reprior as rp
 from reprior.core import kernels
 from reprior.exceptions import LabelsError, OptionError
 from reprior.metrics import find_metric, from_confusion
-from reprior.profile import Priors, StrengthProfile
+from reprior.profile import Priors, StrengthProfile, merged
 
 COSTS = np.random.default_rng(7).integers(-5, 40, (7, 7)) / 10
 """Of seven classes: not symmetric, with gains, with right decisions that cost something."""
@@ -259,6 +259,39 @@ def test_every_entry_of_maps_is_an_image(rng):
     )
     for metric in all_metrics():
         assert maps.best(metric) == rows.best(metric)
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 2.0), (0.5, 1.5)])
+def test_images_without_ids_stay_apart_in_a_sum(rng, bounds, tmp_path):
+    scores, labels, prior, _ = labelled(rng)
+    maps, of_maps = scores.reshape(10, 30, 4), labels.reshape(10, 30)
+
+    def profile(part, ids=None):
+        return StrengthProfile.from_scores(
+            maps[part], of_maps[part], source_prior=prior, bounds=bounds, image_ids=ids
+        )
+
+    whole, parts = profile(slice(None)), [slice(0, 3), slice(3, 4), slice(4, 10)]
+    first, second, third = (profile(part) for part in parts)
+    first.save(tmp_path / "first.npz")
+    loaded = StrengthProfile.load(tmp_path / "first.npz")
+    for total in (
+        first + second + third,
+        first + (second + third),
+        loaded + second + StrengthProfile.from_bytes(third.to_bytes()),
+        merged([first, second, third]),
+    ):
+        for metric in all_metrics():
+            assert total.best(metric) == whole.best(metric)
+            assert metric(total.baseline) == pytest.approx(metric(whole.baseline))
+    # It is not known whether numbers that were given are those that were not.
+    mixed = first + profile(slice(3, 10), np.arange(3, 10))
+    assert mixed.best("cohen_kappa(linear)") == whole.best("cohen_kappa(linear)")
+    less = whole - third
+    assert less.best("cohen_kappa(linear)") == (first + second).best("cohen_kappa(linear)")
+    for unknown in (mixed, less):
+        with pytest.raises(LabelsError, match="`image_ids` must say of which image every sample"):
+            unknown.best("mean_dice_per_image")
 
 
 def test_bins_refuse_metrics_of_pairs_in_words(rng):

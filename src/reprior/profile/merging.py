@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -82,6 +83,8 @@ def combined(mine: StrengthProfile, theirs: object, verb: str) -> StrengthProfil
         )
     check_match(mine, theirs, verb)
     sign = 1 if verb == "add" else -1
+    if sign > 0 and _is_numbered(mine) and _is_numbered(theirs):
+        theirs = renumbered(theirs, _next_image(mine), numbered=True)
     counts = mine._counts + sign * theirs._counts
     # Equal resolutions were checked: both are exact, or both binned.
     check_counts(counts)
@@ -96,8 +99,9 @@ def combined(mine: StrengthProfile, theirs: object, verb: str) -> StrengthProfil
 def _joined(mine: StrengthProfile, theirs: StrengthProfile, sign: int) -> tuple[Any, Pairs | None]:
     """Join switches and pairs. Images that do not agree are dropped from both.
 
-    In a sum, images of the same number are one image: parts of a source have numbers of their own,
-    and so must profiles that users add. In a difference they must be images of the larger profile.
+    In a sum, images of the same given number are one image; where both profiles count their images
+    from 0 on, the second one's were renumbered. In a difference they must be images of the larger
+    profile, which is only known of given numbers.
     """
     a: Any = mine._switches
     b: Any = theirs._switches
@@ -105,6 +109,8 @@ def _joined(mine: StrengthProfile, theirs: StrengthProfile, sign: int) -> tuple[
         return (a.plus(b) if sign > 0 else a.minus(b)), None
     known = None if mine._pairs is None or theirs._pairs is None else (mine._pairs, theirs._pairs)
     alike = known is not None and all(_has_images(pairs) for pairs in known)
+    numbered = [pairs.numbered for pairs in known or ()]
+    alike = alike and (not any(numbered) or (sign > 0 and all(numbered)))
     if known is not None and alike and sign < 0:
         alike = bool((known[0].start.plus(known[1].start, -1).count > 0).all())
     if not alike:
@@ -113,11 +119,35 @@ def _joined(mine: StrengthProfile, theirs: StrengthProfile, sign: int) -> tuple[
     switches = a.plus(b) if sign > 0 else a.minus(b)
     if known is None:
         return switches, None
-    (start, origin), (their_start, their_origin) = known
+    (start, origin, _), (their_start, their_origin, _) = known
     joined = start.plus(their_start, sign)
+    own = alike and all(numbered)
     if origin is start and their_origin is their_start:
-        return switches, Pairs(joined, joined)
-    return switches, Pairs(joined, origin.plus(their_origin, sign))
+        return switches, Pairs(joined, joined, own)
+    return switches, Pairs(joined, origin.plus(their_origin, sign), own)
+
+
+def _is_numbered(profile: StrengthProfile) -> bool:
+    return profile._pairs is not None and profile._pairs.numbered
+
+
+def _next_image(profile: StrengthProfile) -> int:
+    """The smallest number that is larger than those of all images."""
+    assert profile._pairs is not None  # noqa: S101 - it is numbered
+    return 1 + int(np.max(np.asarray(profile._pairs.start.image), initial=-1))
+
+
+def renumbered(profile: StrengthProfile, first: int, *, numbered: bool) -> StrengthProfile:
+    """Return a profile with numbers of images from ``first`` on, in place of 0."""
+    pairs, switches = profile._pairs, profile._switches
+    assert pairs is not None  # noqa: S101 - it is numbered
+
+    def moved(table: Any) -> Any:
+        return table if table.image is None else replace(table, image=table.image + first)
+
+    start = moved(pairs.start)
+    origin = start if pairs.origin is pairs.start else moved(pairs.origin)
+    return profile._like(switches=moved(switches), pairs=Pairs(start, origin, numbered))
 
 
 def _has_images(pairs: Pairs) -> bool:
@@ -171,6 +201,7 @@ class ProfileSum:
         self._binned: list[tuple[int, StrengthProfile]] = []
         self._tally: _Tally | None = None
         self._waiting = 0
+        self._n_images = 0
 
     def __bool__(self) -> bool:
         """Whether a profile was added."""
@@ -187,6 +218,10 @@ class ProfileSum:
         if self._tally is not None:
             self._tally.add(profile)
             return
+        if _is_numbered(profile):
+            first = self._n_images
+            self._n_images += _next_image(profile)
+            profile = renumbered(profile, first, numbered=False)
         self._keep(profile)
         self._waiting += profile.n_switches
         if self.exact_up_to is None:

@@ -74,6 +74,8 @@ class Pairs(NamedTuple):
 
     start: PairCounts
     origin: PairCounts
+    numbered: bool = False
+    """Whether images have numbers from 0 on that nobody gave: another profile's are others."""
 
     @classmethod
     def of(cls, found: Any, block: Block, n_classes: int) -> Pairs:

@@ -189,7 +189,7 @@ class StrengthProfile:
             excluded=priors.excluded,
             image_ids=image_ids,
         )
-        return cls.of(samples, priors)
+        return cls.of(samples, priors)._numbered(image_ids)
 
     @classmethod
     def along(
@@ -269,10 +269,17 @@ class StrengthProfile:
             profile = profile_of(DaskArrays(scores, labels, sample_weight, **how), line)
         else:
             samples = Samples.of(scores, labels, sample_weight, image_ids=image_ids, **how)
-            profile = cls.of(samples, line)
+            profile = cls.of(samples, line)._numbered(image_ids)
         if direction is not None and not profile.n_switches:
             refuse_parallel(direction, n_classes, class_axis)
         return profile
+
+    def _numbered(self, image_ids: Any) -> StrengthProfile:
+        """Return the profile, which notes that its images have numbers that nobody gave."""
+        pairs = self._pairs
+        if image_ids is not None or pairs is None or pairs.start.image is None:
+            return self
+        return self._like(pairs=pairs._replace(numbered=True))
 
     @classmethod
     def of(cls, samples: Samples, priors: Priors | Line) -> StrengthProfile:
@@ -523,7 +530,10 @@ class StrengthProfile:
         return ParetoFront(front.strengths, *values)
 
     def __add__(self, other: object) -> StrengthProfile:
-        """Profile of the samples of both, which have equal classes, priors, bounds, resolution."""
+        """Profile of the samples of both, which have equal classes, priors, bounds, resolution.
+
+        Images of the same ``image_ids`` are one image. Where neither had ids, all are different.
+        """
         return combined(self, other, "add")
 
     def __radd__(self, other: object) -> StrengthProfile:

@@ -81,6 +81,7 @@ def _content(profile: StrengthProfile) -> tuple[dict[str, Any], dict[str, Any]]:
         "format_version": _version_of(profile),
         "bounds": list(profile.bounds),
         "resolution": profile.resolution,
+        **({"images_numbered": True} if profile._pairs and profile._pairs.numbered else {}),
     }
     line = {
         "source_prior": profile.source_prior,
@@ -134,7 +135,10 @@ def _parts(
     header = check_document(path, header, _HEADER_FIELDS)
     low, high = map(float, header["bounds"])
     width = None if header["resolution"] is None else float(header["resolution"])
-    return _Content(path, arrays, (low, high), width, has_priors).checked()
+    parts = _Content(path, arrays, (low, high), width, has_priors).checked()
+    if header["images_numbered"] and parts["pairs"] is not None:
+        parts["pairs"] = parts["pairs"]._replace(numbered=True)
+    return parts
 
 
 def _are_bounds(value: Any) -> bool:
@@ -145,6 +149,9 @@ _HEADER_FIELDS = {
     "bounds": Field("two numbers [low, high] with low below high", _are_bounds),
     "resolution": Field(
         "null or a positive number", null_or(lambda value: is_number(value) and value > 0)
+    ),
+    "images_numbered": Field(
+        "true or false, where images have numbers that nobody gave", is_boolean, required=False
     ),
 }
 

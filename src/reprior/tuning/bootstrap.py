@@ -410,7 +410,7 @@ def _repeated(profile: StrengthProfile, n: int) -> StrengthProfile:
     sums = None if profile._sums is None else profile._sums * n
     pairs = profile._pairs
     if pairs is not None:
-        start, origin = (_repeated_pairs(each, n) for each in pairs)
+        start, origin = (_repeated_pairs(each, n) for each in (pairs.start, pairs.origin))
         pairs = Pairs(start, start if pairs.origin is pairs.start else origin)
     return profile._like(
         counts=profile._counts * n,
