@@ -354,6 +354,31 @@ def test_a_function_beyond_the_limit_is_evaluated_on_a_grid(rng, monkeypatch):
     assert coarse.value == pytest.approx(exact.value, abs=0.02)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0], ids=["all pairs", "either", "few pairs"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_matrices_of_a_block_follow_those_of_the_last(rng, weighted, share, monkeypatch):
+    from reprior.profile import sweep
+
+    k = 9
+    prior = rp.prior_from_counts(np.arange(1, k + 1) ** 2)
+    labels = rng.integers(0, k, 200)
+    scores = np.round(2.0 * np.eye(k)[labels] + rng.normal(size=(200, k)), 1) + np.log(prior)
+    weights = rng.uniform(0.5, 2.0, labels.size) if weighted else None
+    monkeypatch.setattr(sweep, "MANY_PAIRS", share)
+    monkeypatch.setattr(sweep, "NUMBERS_AT_ONCE", 5 * k**2)
+    profile = StrengthProfile.from_scores(scores, labels, source_prior=prior, sample_weight=weights)
+    metric = from_confusion(right_by_label)
+    strengths, values = profile.curve(metric)
+    assert strengths.size > 50
+    for at, value in zip(strengths, values, strict=True):
+        assert metric(profile.counts(at)) == pytest.approx(value, abs=ROUNDING)
+    wide = np.flatnonzero(np.diff(strengths) > 1e-9)  # beside ties but for rounding
+    middles = (strengths[wide] + strengths[wide + 1]) / 2
+    decided = (scores[None] - middles[:, None, None] * (np.log(prior) + np.log(k))).argmax(axis=2)
+    want = [by_matrix(labels, each, weights, None, k) for each in decided]
+    np.testing.assert_allclose(values[wide], want, rtol=0, atol=ROUNDING)
+
+
 @pytest.mark.parametrize("metric", [0, 1, 2, 6, 7])
 @pytest.mark.parametrize("native", [True, False])
 def test_biases_are_never_worse_than_the_strength(rng, metric, native, monkeypatch):
