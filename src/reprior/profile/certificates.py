@@ -6,8 +6,8 @@ hypothesis that is not rejected, keeps the chance of any false rejection below t
 probability ``certify``, over the draw of the tuning labels, the constraint holds at *every*
 strength that passes, and so at the one that is chosen among them.
 
-The order may depend on the predictions: strengths at which too few samples are predicted as a
-class to promise its precision, even if all of them were right, are left out.
+The order may depend on the predictions: for the precision of the class of the largest slope,
+strengths at which the test would fail even if all samples predicted as it were right are left out.
 
 **Numbers.** Each sample that counts is right or wrong, so the count of right ones is binomial:
 
@@ -455,9 +455,11 @@ def _parts(
                 threshold = threshold / (2.0 - threshold) if threshold < 2.0 else threshold
     if constraint.relation == "<=":
         right, threshold = trials - right, 1.0 - threshold
-    if metric.average == "one" and metric.form == PRECISION:
+    if metric.average == "one" and metric.form == PRECISION and w[j] == w.max():
         # How many are predicted depends on no label. Where so few are that the test fails even if
-        # all are right, it would only end the sequence.
+        # all are right, it would only end the sequence. The samples predicted as the class of the
+        # largest slope only grow along λ; of other classes they may change, and which points are
+        # left out would say something about the rest.
         least = np.asarray(binomial_tail(trials, trials, threshold))
         sequences = [(order[least[order] <= own], own) for order, own in sequences]
     return [
