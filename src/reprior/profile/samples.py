@@ -683,7 +683,7 @@ class Samples:
             images=None
             if any(part.images is None for part in parts)
             else np.concatenate([part.images for part in parts]),
-            xp=np,
+            xp=namespace(),
             tolerance=max(part.tolerance for part in parts),
             towards_tolerance=max(part.towards_tolerance for part in parts),
         )
