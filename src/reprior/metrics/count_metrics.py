@@ -501,7 +501,9 @@ def _class_index(
             ""
             if class_groups
             else Words(
-                " For a mean over a group of classes, pass class_groups={name: classes}.", ""
+                " For a mean over a group of classes, make the metric by "
+                "find_metric(…, class_groups=…).",
+                "",
             ),
         ],
     )
