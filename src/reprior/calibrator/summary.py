@@ -173,8 +173,9 @@ def summary_html(calibrator: PosteriorCalibrator) -> str:
     """Return the summary as an HTML view, with a curve and the classes that change most."""
     title = type(calibrator).__name__
     if not hasattr(calibrator, "strength_"):
-        return _html.view(title, _html.facts({"Tuned for": metric_name(calibrator.metric)}),
-                          "<p>Not fitted.</p>")  # fmt: skip
+        return _html.view(
+            title, _html.facts({"Tuned for": metric_name(calibrator.metric)}), "<p>Not fitted.</p>"
+        )
     profile = calibrator.profile_
     rules = [rule.text for rule in Constraint.parse_all(calibrator.subject_to)]
     shown = {
@@ -239,10 +240,15 @@ def class_change_rows(names: list[Any], before: ClassCounts, after: ClassCounts)
     up = [k for k in order[:LISTED] if change[k] > 0]
     down = [k for k in order[-LISTED:] if change[k] < 0]
     return [
-        (names[k], f"{before.support[k]:,.6g}", f"{old[k]:.4f}", f"{new[k]:.4f}",
-         _html.Change(float(change[k])))
+        (
+            names[k],
+            f"{before.support[k]:,.6g}",
+            f"{old[k]:.4f}",
+            f"{new[k]:.4f}",
+            _html.Change(float(change[k])),
+        )
         for k in (*up, *down)
-    ]  # fmt: skip
+    ]
 
 
 def _strength_and_ties(calibrator: PosteriorCalibrator) -> str:

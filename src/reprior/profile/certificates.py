@@ -413,9 +413,13 @@ def _sequences(
 
 
 def _parts(
-    constraint: Constraint, counts: _Counts, w: Vector, grid: Vector, bounds: tuple[float, float],
+    constraint: Constraint,
+    counts: _Counts,
+    w: Vector,
+    grid: Vector,
+    bounds: tuple[float, float],
     level: float,
-) -> list[_Part]:  # fmt: skip
+) -> list[_Part]:
     """Return the tests of a constraint that has a number."""
     metric, threshold = constraint.metric, constraint.offset
     assert isinstance(metric, CountMetric)  # noqa: S101 - resolved
@@ -467,8 +471,9 @@ def _parts(
     ]
 
 
-def _compared(constraint: Constraint, profile: StrengthProfile, counts: _Counts, grid: Vector,
-              level: float) -> Vector:  # fmt: skip
+def _compared(
+    constraint: Constraint, profile: StrengthProfile, counts: _Counts, grid: Vector, level: float
+) -> Vector:
     """Return which points keep a constraint on the baseline, tested outward from λ = 0."""
     metric = constraint.metric
     assert isinstance(metric, CountMetric)  # noqa: S101 - resolved
