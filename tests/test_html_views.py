@@ -157,3 +157,8 @@ def test_the_classifier_shows_its_calibrator_in_the_diagram_of_scikit_learn():
     assert html.index('class="sk-container"') < html.index("reprior-view") < html.rindex("</div>")
     assert "LogisticRegression" in html
     assert classifier._repr_mimebundle_()["text/html"].count("reprior-view") > 1
+
+
+def test_an_empty_front_says_so():
+    nothing = np.empty(0)
+    assert "No strength." in Elements(rp.ParetoFront(nothing, nothing, nothing)._repr_html_()).text

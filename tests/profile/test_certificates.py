@@ -241,6 +241,21 @@ def test_limits_from_above_and_of_negative_strengths():
     assert 0 < upper.strength < 1
 
 
+def test_bounds_that_end_at_the_safest_strength_take_the_whole_level():
+    scores, labels = drawn(3_000, seed=7)
+    profile = rp.StrengthProfile.from_scores(
+        scores, labels, source_prior=SOURCE, bounds=(-1.0, 0.0)
+    )
+    best = profile.best("recall[0]", subject_to="recall[3] >= 0.1", certify=0.95)
+    grid = -np.arange(101) / 100
+    hits = [np.sum(row[labels == 3] == 3) for row in predictions(scores, grid=grid)]
+    p = stats.binom.sf(np.array(hits) - 1, np.sum(labels == 3), 0.1)
+    passed = grid[first_passes(p, range(grid.size), 0.05)]
+    split = grid[first_passes(p, range(grid.size), 0.025)]
+    assert 0 < split.size < passed.size < grid.size
+    assert best.strength == passed.min()  # the frequent class wins back samples below 0
+
+
 def test_only_the_model_itself_where_nothing_else_can_be_promised():
     scores, labels = drawn(200)
     profile = rp.StrengthProfile.from_scores(scores, labels, source_prior=SOURCE)

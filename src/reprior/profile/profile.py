@@ -676,14 +676,11 @@ class StrengthProfile:
                     ", or choose another metric.",
                 ],
             )
-        pairs_for(metric, self._start)
-        switches = self._switches
-        if (
-            metric.needs == "images"
-            and getattr(switches, "image", None) is None
-            and self.n_switches
-        ):
-            pairs_for(metric, replace(self._start, pairs=self._pairs.start.without_images()))
+        start, image = self._start, getattr(self._switches, "image", None)
+        lost = metric.needs == "images" and image is None and self.n_switches
+        pairs_for(
+            metric, replace(start, pairs=self._pairs.start.without_images()) if lost else start
+        )
 
     def _refuse_light_classes(self) -> None:
         """Refuse weights beside which a class disappears in rounding."""

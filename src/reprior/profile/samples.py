@@ -795,10 +795,8 @@ def _refuse_labels_as_scores(z: Array, labels: Vector, n_classes: int, xp: Names
 
 def _are_whole(z: Array, xp: Namespace) -> bool:
     """Return whether all scores are whole numbers, as labels are."""
-    if xp.isdtype(z.dtype, "integral"):
-        return True
     if not is_floating(z.dtype) or 0 in z.shape:
-        return False
+        return bool(xp.isdtype(z.dtype, "integral"))
     first = z[(0,) * z.ndim]  # settles nearly every case, without a pass over the rest
     return bool(first == xp.floor(first)) and bool(xp.all(z == xp.floor(z)))
 
