@@ -71,8 +71,7 @@ def read_cifar(name: str, root: Path) -> ImageData:
 
     Examples
     --------
-    >>> import reprlib
-    from pathlib import Path
+    >>> from pathlib import Path
     >>> read_cifar("cifar10", Path("nowhere"))
     Traceback (most recent call last):
     ...

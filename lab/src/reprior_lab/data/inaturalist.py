@@ -31,8 +31,8 @@ NAME = "inaturalist2018"
 TRAIN, VALIDATION = "train2018.json", "val2018.json"
 
 
-#: The ids in every entry of the lists of annotations.
-_IDS = {"images": ("id",), "annotations": ("image_id", "category_id"), "categories": ("id",)}
+#: The field of an annotation that holds the id of each.
+_NAMED = {"images": "image_id", "categories": "category_id"}
 
 
 @cache
@@ -129,12 +129,14 @@ def count_inaturalist(root: Path) -> Vector:
 def _annotations(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        types = {type(each[f]) for key, ids in _IDS.items() for each in document[key] for f in ids}
-        if types not in ({int}, {str}):
-            raise ValueError("ids must be numbers")
+        for kind in ("images", "categories"):  # each has ids of its own, which annotations name
+            fields = [(kind, "id"), ("annotations", _NAMED[kind])]
+            types = {type(each[name]) for key, name in fields for each in document[key]}
+            if types not in ({int}, {str}):
+                raise ValueError(f"ids of {kind} must all be numbers, or all text")
         if not all(type(image["file_name"]) is str for image in document["images"]):
             raise ValueError("a file_name is no text")
-        return {key: document[key] for key in _IDS}
+        return {key: document[key] for key in ("annotations", *_NAMED)}
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise FileFormatError(
             f"Annotations must be JSON with images, annotations and categories. Got "
