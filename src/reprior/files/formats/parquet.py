@@ -74,18 +74,13 @@ def read_schema(path: Path) -> tuple[Any, int]:
         schema, metadata = file.schema_arrow, file.metadata
         refuse_many_columns(path, len(schema.names))
         limit = inflated_limit(path.stat().st_size)
-        n_values = 0
         for i in range(metadata.num_row_groups):
-            group = metadata.row_group(i)
-            # The values of lists are of one row, as far as the metadata say.
-            values = [group.column(j).num_values for j in range(group.num_columns)]
-            listed = 8 * max((n for n in values if n > group.num_rows), default=0)
-            n_bytes = max(group.total_byte_size, listed)
+            # Not of its columns: pyarrow ends the process where their metadata are damaged.
+            n_bytes = metadata.row_group(i).total_byte_size
             if n_bytes > limit:
                 reason = f"{n_bytes:,} bytes in a group of rows, where {limit:,} are allowed"
                 raise damaged(path, "parquet", reason)
-            n_values += sum(values)
-        refuse_hollow(path, 8 * n_values, path.stat().st_size)
+        refuse_hollow(path, 8 * metadata.num_rows * len(schema.names), path.stat().st_size)
         refuse_huge_pages(path, limit)
         return schema, metadata.num_rows
 
@@ -96,17 +91,13 @@ def parquet_batches(path: Path, columns: list[str] | None) -> Callable[[int], It
     def batches(rows: int) -> Iterator[Any]:
         pq = require("pyarrow.parquet", extra="cli", purpose="To read parquet files")
         with _refusing_damage(path):
-            schema = pq.read_schema(path)
-            width = len(columns) if columns else len(schema)
+            width = len(columns) if columns else len(pq.read_schema(path))
             ahead = min(1 << 20, max(1 << 12, _READ_AHEAD // max(width, 1)))
             if path.stat().st_size <= _SMALL_FILE:
                 ahead = 0
             # Buffering ahead would hold whole row groups, which may be the whole file.
-            # A long name that is there once for many rows must not be written out for each.
-            texts = [f.name for f in schema if _is_text(f.type) and f.name in (columns or [f.name])]
             with pq.ParquetFile(
                 path,
-                read_dictionary=texts,
                 buffer_size=ahead,
                 pre_buffer=False,
                 page_checksum_verification=True,
@@ -215,11 +206,6 @@ def _row_shape(path: Path, plan: Any, batches: Callable[[int], Iterator[Any]]) -
 def _is_number(kind: Any) -> bool:
     types = require("pyarrow", extra="cli", purpose="To read parquet files").types
     return bool(types.is_floating(kind) or types.is_integer(kind) or types.is_decimal(kind))
-
-
-def _is_text(kind: Any) -> bool:
-    types = require("pyarrow", extra="cli", purpose="To read parquet files").types
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind))
 
 
 def _is_list_of_numbers(kind: Any) -> bool:
