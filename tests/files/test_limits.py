@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.child_processes import PRINT_PEAK_MEMORY, ended
+from tests.support.child_processes import ended
 
 import reprior as rp
 from reprior.exceptions import FileFormatError, LabelsError, OptionError, RepriorError
